@@ -113,8 +113,9 @@ class AlternatingOptimizer(Stepper):
 
         def step(size: tf.Tensor) -> Gaussian:
             if model.in_turn:
-                own = at.projection, term, q_before, X, Y
-                return stepped_in_turn(*own, data.total, size, within=model.within)
+                return stepped_in_turn(
+                    at.projection, term, q_before, X, Y, data.total, size, within=model.within
+                )
             return model.within(averaged(direction.naturals, direction.target, size))
 
         def bound(value: tf.Tensor, q: Gaussian) -> tf.Tensor:

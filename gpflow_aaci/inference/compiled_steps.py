@@ -106,12 +106,14 @@ class CompiledSteps:
         is_other = key is not None and before is not None and not before.is_like(key)
         if key is None or (is_other and not compile):
             step(model, rows_of(model, batch))
-            self._known[model] = _Known(key)
+            if key is not None:
+                self._known[model] = _Known(_key(model, arrays, settings(), False))
             return
         function = None if is_other or known is None else known.function
         if function is None:
             rows_of(model, batch)  # raises in its own words, instead of those of a tracing graph
             function = _compiled(step, rows_of, model, arrays)
+            key = _key(model, arrays, settings(), bool(compile))  # slots may have been made
             self._known[model] = _Known(key, function)
         failed = None
         try:

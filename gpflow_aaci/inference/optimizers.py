@@ -119,7 +119,7 @@ def natural_gradient_step(model: AugmentedModel, data: Data, step_size: TensorTy
 
 def _stepped(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tensor) -> Gaussian:
     """q(v) after a step, which is shortened where it would lower a bound that is not augmented."""
-    sums = None if model.in_turn else data.sum(_summand(model, (data, q)), q)
+    sums = None if model.in_turn else data.sum(_summand(model, data, q), q)
 
     def step(size: tf.Tensor) -> Gaussian:
         if sums is None:
@@ -150,7 +150,7 @@ def _stepped_in_turn(
         return stepped_in_turn(
             projection, term, q, X, Y, data.total, step_size, within=model.within
         )
-    of_rows = _summand(model, (data, q))
+    of_rows = _summand(model, data, q)
     for latent in range(model.num_latent_gps):
         sums = data.sum(of_rows, q)
         moved = model.within(damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size))
@@ -158,15 +158,16 @@ def _stepped_in_turn(
     return q
 
 
-def _summand(model: AugmentedModel, chunks: tuple[Data, Gaussian] | None = None) -> Any:
+def _summand(model: AugmentedModel, data: Data | None = None, q: Gaussian | None = None) -> Any:
     """
     The statistics of the augmented bound, a sum over rows.
 
-    :param chunks: rows and a q. If they are summed chunk by chunk, outside of a larger function,
-        the sum is compiled: operation by operation, a chunk takes a quarter longer.
+    :param data, q: the rows that will be summed, at this q. If they are several chunks, outside of
+        a larger function, the sum is compiled: operation by operation it takes a quarter longer.
     """
-    if chunks is not None and chunks[0].only_chunk is None and tf.executing_eagerly():
-        return _of_chunk(model, chunks[1])
+    is_whole = data is None or data.only_chunk is not None or not tf.executing_eagerly()
+    if not is_whole and q is not None:
+        return _of_chunk(model, q)
     term = model.term(augmented_bound)
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> Statistics:
@@ -176,6 +177,7 @@ def _summand(model: AugmentedModel, chunks: tuple[Data, Gaussian] | None = None)
 
 
 def _of_chunk(model: AugmentedModel, q: Gaussian) -> Summand:
+    """The statistics of a chunk, compiled."""
     expected = model.expected_data
     rows = [
         tf.TensorSpec([None, n], q.mu.dtype) for n in (expected.input_dim, expected.num_observed)

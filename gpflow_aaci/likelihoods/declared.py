@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gpflow import Parameter
-from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.likelihoods import Likelihood, QuadratureLikelihood, ScalarLikelihood
 from gpflow.utilities import set_trainable
 
 from .parameters import open_interval_parameter, positive_parameter
 
-_DIMS = "input_dim", "latent_dim", "observation_dim"
 REQUIRED = inspect.Parameter.empty
+"""The default of an argument that has none."""
+
+_DIMENSIONS = "input_dim", "latent_dim", "observation_dim"  # of GPflow's likelihoods
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,19 @@ class Argument:
     take: Callable[[Any, str, Any], None]
     """Check a value, given the likelihood and the name of the argument, and keep it there."""
 
-    def __get__(self, likelihood: Any, owner: type | None = None) -> Any:
-        """The declaration, of a class; of a likelihood only what ``take`` keeps is seen."""
+    def __get__(self, likelihood: Any, owner: type) -> Any:
+        """
+        Of a class the declaration itself. A likelihood has what ``take`` has kept, if anything.
+
+        :raises AttributeError: if nothing has been kept under this name.
+        """
         if likelihood is None:
             return self
-        name = type(likelihood).__name__
-        raise AttributeError(f"{name} keeps no attribute of this name, which is an argument.")
+        names = [name for name, other in likelihood._arguments.items() if other is self]
+        raise AttributeError(
+            f"{owner.__name__} has no attribute {', '.join(names)}: this is an argument that the "
+            "constructor has not taken yet, or does not keep."
+        )
 
 
 def positive(default: Any, what: str, *, above: float = 0.0, learnt: bool = True) -> Any:
@@ -103,10 +112,12 @@ class Declared(Likelihood):
         class Laplace(ResidualLikelihood):
             scale = positive(1.0, "β, in units of y")
 
-    Those of the bases come first, unless the class declares them again. A value in place of a
-    declaration, such as ``df = 1.0`` in ``Cauchy``, is no argument. Of several latent GPs a class
-    says how many, ``latent_dim = 2``, and how many columns of y, ``observation_dim = 1``. A class
-    with a constructor of its own passes the declared arguments on by their names.
+    The arguments of the bases come first. One that is declared anew keeps its place; a declaration
+    that is only repeated, ``link = IntervalLikelihood.link``, moves to where it is repeated. A
+    value, as ``df = 1.0`` in ``Cauchy``, fixes the argument and takes it out of the constructor.
+    A likelihood of several latent GPs says how many in its class, ``latent_dim = 2``, and how many
+    columns of y there are, ``observation_dim = 1``. A class that writes its constructor itself
+    passes the declared arguments on by their names.
     """
 
     given: Sequence[str]
@@ -118,16 +129,21 @@ class Declared(Likelihood):
         arguments: dict[str, Argument] = {}
         for base in reversed(cls.__mro__):
             for name, value in vars(base).items():
-                if isinstance(value, Argument) or name in arguments:
+                if not isinstance(value, Argument) or value is arguments.get(name):
                     arguments.pop(name, None)
-                    if isinstance(value, Argument):
-                        arguments[name] = value
+                if isinstance(value, Argument):
+                    arguments[name] = value
         cls._arguments = arguments
-        is_made = cls.__init__ is Declared.__init__
+        is_made = bool(arguments) and cls.__init__ is Declared.__init__
         cls.__signature__ = _signature(arguments) if is_made else None
-        if is_made and arguments and vars(cls).get("__doc__"):
-            lines = [f":param {name}: {each.description}" for name, each in arguments.items()]
-            cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", *lines])
+        doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
+        if is_made and doc:
+            lines = [
+                line
+                for name, argument in arguments.items()
+                if (line := f":param {name}: {argument.description}").split(": ")[0] not in doc
+            ]
+            cls.__doc__ = "\n".join([doc, "", *lines])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """
@@ -147,8 +163,8 @@ class Declared(Likelihood):
                 bound.apply_defaults()
                 values, args = bound.arguments, ()
                 kwargs = values.pop("kwargs")
-            if not (args or isinstance(self, ScalarLikelihood)):
-                kwargs = {name: getattr(type(self), name, None) for name in _DIMS} | kwargs
+            if not args and _takes_dimensions(type(self)):
+                kwargs = dict.fromkeys(_DIMENSIONS) | kwargs | self._own_dimensions(kwargs)
             super().__init__(*args, **kwargs)
         except TypeError as error:
             accepted = ", ".join(self._arguments) or "none"
@@ -158,6 +174,27 @@ class Declared(Likelihood):
             self._arguments[name].take(self, name, value)
         if self.given and self.latent_dim is None:
             self.latent_dim = 1  # a row has one y beside its further columns
+
+    def _own_dimensions(self, given: dict[str, Any]) -> dict[str, Any]:
+        """
+        Those that the class states.
+
+        :raises TypeError: if they are given, too, or a constructor that is made is given any.
+        """
+        is_made = self._arguments and type(self).__init__ is Declared.__init__
+        own = {name: getattr(type(self), name, None) for name in _DIMENSIONS}
+        own = {name: value for name, value in own.items() if value is not None}
+        refused = [name for name in given if name in own or (is_made and name in _DIMENSIONS)]
+        if refused:
+            raise TypeError(f"got an unexpected keyword argument {refused[0]!r}")
+        return own
+
+
+def _takes_dimensions(kind: type) -> bool:
+    """Whether the next constructor is GPflow's, of input_dim, latent_dim and observation_dim."""
+    after = kind.__mro__[kind.__mro__.index(Declared) + 1 :]
+    following = next(base for base in after if "__init__" in vars(base))
+    return following in (Likelihood, QuadratureLikelihood)
 
 
 def _signature(arguments: dict[str, Argument]) -> inspect.Signature:

@@ -25,7 +25,7 @@ class Law(Observations, Declared, abc.ABC):
     ``expected_log_prob``, ``predictive_log_density``, ``_cdf`` or ``_predict_cdf``. Each returns
     [..., N, Q]: Q = P columns if p(y|f) is a product over outputs, otherwise Q = 1. GPflow's
     ``log_prob``, ``variational_expectations`` and ``predict_log_density`` return the sums over
-    these columns. As GPflow's own, they take arrays and integer labels.
+    these columns.
     """
 
     is_density: bool = True
@@ -61,19 +61,16 @@ class Law(Observations, Declared, abc.ABC):
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "predictive_log_density"))
 
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        F, Y = of_one_float(F, Y)
         return tf.reduce_sum(self.pointwise_log_prob(X, F, Y), -1)
 
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        Fmu, Fvar, Y = of_one_float(Fmu, Fvar, Y)
         return tf.reduce_sum(self.expected_log_prob(X, Fmu, Fvar, Y), -1)
 
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        Fmu, Fvar, Y = of_one_float(Fmu, Fvar, Y)
         return tf.reduce_sum(self.predictive_log_density(X, Fmu, Fvar, Y), -1)
 
     # ---- draws of y ----
@@ -153,10 +150,25 @@ class Law(Observations, Declared, abc.ABC):
         """E P(y' ≤ y|f) under f ~ N(Fmu, Fvar), one value for every y."""
         return _of_y(self, "_predict_cdf", X, [Fmu, Fvar], Y)
 
+    # ---- GPflow's own methods: arrays and integer labels, as its likelihoods take them ----
+
+    def log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return super().log_prob(X, *of_one_float(F, Y))
+
     def predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         return super().predict_mean_and_var(X, *of_one_float(Fmu, Fvar))
+
+    def predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().predict_log_density(X, *of_one_float(Fmu, Fvar, Y))
+
+    def variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().variational_expectations(X, *of_one_float(Fmu, Fvar, Y))
 
 
 def _of_y(law: Law, name: str, X: TensorType, marginals: list[TensorType], Y: TensorType) -> Any:

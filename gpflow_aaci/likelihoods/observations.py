@@ -18,7 +18,7 @@ class Kind:
     """
     What one y may be: ``REAL``, ``POSITIVE``, ``UNIT_INTERVAL``, ``COUNTS``, ``WHOLE`` (counts and
     negative numbers) or ``SIGNS`` of this module, or labels by :func:`labels_from_0`. A likelihood
-    says so in its class, and of a discrete y without labels what matters in ``outcomes``::
+    says so in its class; for ``COUNTS`` and ``WHOLE`` it also defines ``outcomes``::
 
         class MyCounts(SuperGaussianLikelihood):
             kind_of_y = COUNTS

@@ -14,7 +14,7 @@ from ..distributions.parameters import check_parameter, parameters_of_one_dtype
 from ..validation import require
 from .base import AugmentedLikelihood
 from .integrals.quadrature import expectation, lifted, log_expectation, mean_over_panels
-from .law import UNDEFINED, of_one_float
+from .law import UNDEFINED
 
 
 class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
@@ -74,7 +74,6 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """Σ ``expected_log_prob``, or the result of the ``quadrature`` given to the likelihood."""
-        Fmu, Fvar, Y = of_one_float(Fmu, Fvar, Y)
         # Quadrature differentiates √Fvar, whose slope is only rounding error if Fvar < eps.
         Fvar = lifted(Fvar, float(np.finfo(Fvar.dtype.as_numpy_dtype).eps))
         # By default GPflow sets a rule of 20 Gauss-Hermite nodes.

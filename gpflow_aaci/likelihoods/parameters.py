@@ -63,8 +63,8 @@ def open_interval_parameter(
 def as_number(value: Any) -> float:
     """NaN for what is not one number."""
     try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
+        array = np.asarray(np.nan if isinstance(value, str) else value, dtype=float)
+    except (OverflowError, TypeError, ValueError):
         return np.nan
     return float(array) if array.ndim == 0 else np.nan
 

@@ -70,12 +70,13 @@ def check_likelihood(likelihood: Likelihood, Y: TensorType, *, progress: bool = 
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = as_default_float(Y)
-    least = 1 + likelihood.num_given
-    if Y.shape.rank != 2 or Y.shape[-1] < least:
-        columns = ", ".join(["y", *likelihood.given])
+    number = int(Y.shape[-1])
+    expected = likelihood.num_observed(max(1, likelihood.num_outputs(number)))
+    if number != expected:
+        and_given = "".join(f", {name}" for name in likelihood.given)
         raise ValueError(
-            f"Y must be [N, P] with at least {least} column{'s' * (least > 1)} ({columns}) for "
-            f"{type(likelihood).__name__}. Found: shape {tuple(Y.shape)}."
+            f"Y must have {expected} columns (y{and_given}) for {type(likelihood).__name__}. "
+            f"Found: {number}."
         )
     require(likelihood.checks(Y))
     if likelihood.prior_c is None or not isinstance(likelihood, OutputwiseLikelihood):

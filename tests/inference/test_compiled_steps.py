@@ -370,3 +370,26 @@ def test_even_on_demand_what_can_be_seen_is_seen(change: Callable[[Any, Any], No
         ends.append(state(model))
     for found, expected in zip(*ends, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_what_changes_before_the_second_step_is_in_the_compiled_one(
+    compilations: list[Any],
+) -> None:
+    model, by_operations = svgp(), svgp()
+    optimizer, other = AugmentedNaturalGradient(0.5), AugmentedNaturalGradient(0.5)
+    for step, size in enumerate((0.5, 0.1, 0.1)):
+        optimizer.step_size = other.step_size = size
+        batch = labels(BATCHES[step])
+        optimizer.minimize(model, batch)
+        other.minimize(by_operations, batch, compile=False)
+    assert len(compilations) == 1
+    for one, two in zip(state(model), state(by_operations), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
+
+
+def test_a_step_that_may_not_be_compiled_leaves_the_compiled_one(compilations: list[Any]) -> None:
+    """The kernel's class is the user's own, so that only ``compile=True`` compiles."""
+    model, optimizer = svgp(kernel=Own()), AugmentedNaturalGradient(0.5)
+    for wanted in (True, None, True, None, True):
+        optimizer.minimize(model, labels(BATCHES[0]), compile=wanted)
+    assert len(compilations) == 1

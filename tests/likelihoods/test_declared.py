@@ -1,6 +1,8 @@
 """The arguments that a likelihood declares make its constructor, its Parameters and its page."""
 
+import copy
 import inspect
+import pickle
 
 import gpflow
 import numpy as np
@@ -12,6 +14,7 @@ from gpflow.base import AnyNDArray
 from gpflow_aaci import check_likelihood
 from gpflow_aaci.likelihoods import (
     AugmentedLikelihood,
+    Binomial,
     Cauchy,
     CoxProcess,
     Gaussian,
@@ -25,6 +28,7 @@ from gpflow_aaci.likelihoods import (
     Ordinal,
     ResidualLikelihood,
     StudentT,
+    Unaugmented,
     Weibull,
 )
 from gpflow_aaci.likelihoods.declared import Argument, further_column, positive, within
@@ -117,6 +121,12 @@ def test_what_is_held_fixed_follows_a_parameter_that_is_trained():
     ("make", "error", "message"),
     [
         (lambda: Huberised(-1.0), ValueError, r"^Huberised: scale must be finite and above"),
+        (lambda: Huberised("2.0"), ValueError, r"^Huberised: scale must be finite"),
+        (lambda: Binomial("5"), ValueError, r"^Binomial: total_count must be a whole number"),
+        (lambda: Binomial(10**400), ValueError, r"^Binomial: total_count must be a whole number"),
+        (lambda: Ordinal(["a"]), ValueError, r"^Ordinal: bin_edges must be one or more finite"),
+        (lambda: Heteroscedastic(StudentT(), latent_dim=3), TypeError, "argument 'latent_dim'"),
+        (lambda: LogisticTree(3, observation_dim=5), TypeError, "argument 'observation_dim'"),
         (lambda: Huberised("a"), ValueError, r"^Huberised: scale must be finite .* Found: 'a'"),
         (lambda: Pair(1.0, "a"), ValueError, r"^Pair: share must be one number .* Found: 'a'"),
         (lambda: Pair(1.0, 1.5), ValueError, r"^Pair: share must be one number in \(0, 1\)"),
@@ -147,6 +157,17 @@ def test_what_is_not_accepted_is_named(make, error, message):
 )
 def test_rows_with_further_columns_have_one_f(likelihood, latent_dim):
     assert likelihood.latent_dim == latent_dim
+
+
+def test_an_argument_declared_anew_keeps_its_place_and_a_repeated_one_moves():
+    class Anew(StudentT):
+        scale = positive(0.1, "σ in metres")
+
+    class Repeated(StudentT):
+        scale = StudentT.scale
+
+    assert str(inspect.signature(Anew)) == "(scale=0.1, df=3.0, **kwargs)"
+    assert str(inspect.signature(Repeated)) == "(df=3.0, scale=1.0, **kwargs)"
 
 
 def test_a_value_in_place_of_a_declaration_is_no_argument():
@@ -202,3 +223,38 @@ def test_the_class_says_how_many_latent_gps_and_columns_there_are():
     for likelihood in Two(2.0), Heteroscedastic(StudentT()):
         assert (likelihood.latent_dim, likelihood.observation_dim) == (2, 1)
     assert (LogisticTree(4).latent_dim, LogisticTree(4).observation_dim) == (3, None)
+
+
+def test_a_class_of_gpflow_keeps_its_own_constructor():
+    class Mixed(Unaugmented, gpflow.likelihoods.HeteroskedasticTFPConditional):
+        pass
+
+    assert Mixed(scale_transform=None).latent_dim == 2
+
+
+def test_an_argument_that_is_read_too_early_is_named():
+    class Early(Huberised):
+        def __init__(self):
+            self.scale  # noqa: B018
+            super().__init__()
+
+    with pytest.raises(AttributeError, match="Early has no attribute scale: this is an argument"):
+        Early()
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_likelihood_can_be_copied_and_pickled(again):
+    for likelihood in Weibull(2.0, 1.5, True), Ordinal([0.0, 1.0]), LogisticTree(3):
+        found = again(likelihood)
+        assert (found.given, found.latent_dim) == (likelihood.given, likelihood.latent_dim)
+        for one, other in zip(found.parameters, likelihood.parameters, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_hooks_of_a_user_are_given_one_type_of_float():
+    class Mine(Laplace):
+        def _predict_log_density(self, X, Fmu, Fvar, Y):
+            return tf.reduce_sum(-tf.abs(Y - Fmu) - Fvar, -1)
+
+    f, Y = np.zeros((2, 1)), np.array([[0], [3]])
+    np.testing.assert_array_equal(Mine().predict_log_density(f, f, f, Y), [0.0, -3.0])

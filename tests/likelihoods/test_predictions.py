@@ -445,6 +445,7 @@ def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
 @pytest.mark.parametrize("name", ["Logistic", "Probit", "StudentT"])
 def test_arrays_and_integer_labels_are_taken_as_gpflow_takes_them(name: str) -> None:
     likelihood = getattr(likelihoods, name)()
+    weighted = likelihoods.Weighted(likelihood)
     X, Fmu, Fvar = np.zeros((3, 1)), np.array([[0.1], [-2.0], [1.0]]), np.ones((3, 1))
     for labels in (np.array([[0], [1], [1]]), np.array([[False], [True], [True]])):
         real = labels.astype(float)
@@ -455,5 +456,11 @@ def test_arrays_and_integer_labels_are_taken_as_gpflow_takes_them(name: str) -> 
         np.testing.assert_array_equal(
             likelihood.log_prob(X, Fmu, labels), likelihood.log_prob(X, Fmu, real)
         )
+        once = np.concatenate([labels, np.ones_like(labels)], 1)  # weights of 1
+        for method in ("predict_log_density", "variational_expectations"):
+            np.testing.assert_array_equal(
+                getattr(weighted, method)(X, Fmu, Fvar, once),
+                getattr(likelihood, method)(X, Fmu, Fvar, labels),
+            )
     mean, _ = likelihood.predict_mean_and_var(X, Fmu, Fvar)
     assert mean.shape == (3, 1)

@@ -17,6 +17,7 @@ def _take_number(likelihood: Any, name: str, value: Any) -> None:
     check_count(f"{type(likelihood).__name__}: {name}", value, 2)
     setattr(likelihood, name, int(value))
     likelihood.latent_dim = int(value) - likelihood.fewer
+    likelihood.row_cost = likelihood.cost_of_class * int(value)
 
 
 class LabelLikelihood(AugmentedLikelihood, abc.ABC):
@@ -28,6 +29,9 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
 
     fewer: int = 0
     """The number of classes minus the number of latent GPs."""
+
+    cost_of_class: float = 0.0
+    """``row_cost`` for each class; 1 for an integral over all latent GPs."""
 
     num_classes: Any = Argument(REQUIRED, "K, a whole number of at least 2.", _take_number)
 

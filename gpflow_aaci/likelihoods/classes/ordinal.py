@@ -15,7 +15,10 @@ from ..observations import Kind, labels_from_0
 
 
 def _take_edges(likelihood: Any, name: str, value: Any) -> None:
-    edges = np.asarray(value, dtype=float)
+    try:
+        edges = np.asarray(value, dtype=float)
+    except (OverflowError, TypeError, ValueError):
+        edges = np.zeros(0)
     increases = edges.ndim == 1 and len(edges) > 0 and bool(np.all(np.isfinite(edges)))
     if not (increases and bool(np.all(np.diff(edges) > 0.0))):
         raise ValueError(
