@@ -279,6 +279,22 @@ def _coupled_mean(
     return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, uncoupled)
 
 
+def safer_slopes(
+    model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor, at: AtRows, kind: tf.Tensor
+) -> Slopes:
+    """The slopes of a step of this kind, none of which is a Newton step."""
+
+    def closed() -> Slopes:
+        return model.term(augmented_steps).slopes(X, at.Fmu, at.Fvar, Y)
+
+    is_closed, lifted = kind >= CLOSED_FORM, concave(at.slopes, LEAST_PRECISION)
+    if model.likelihood.row_cost and not model.likelihood.is_augmented:
+        return tf.cond(is_closed, closed, lambda: lifted)
+    # Both cost little. A branch for each, in a branch, in a loop, is what TensorFlow's constant
+    # folding breaks for some likelihoods: all results of the loop are then empty.
+    return Slopes(*(tf.where(is_closed, *pair) for pair in zip(closed(), lifted, strict=True)))
+
+
 def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y: tf.Tensor) -> Sums:
     """The sums over the rows X [N, D], Y [N, P], without other data."""
     term = model.term(standard)
@@ -292,15 +308,7 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
         return summed(projection, kept.slopes), kept
 
     def safer(q: Gaussian, kind: tf.Tensor, kept: Kept) -> Statistics:
-        Fmu, Fvar, slopes = kept or at(q)
-        return summed(
-            projection,
-            tf.cond(
-                kind >= CLOSED_FORM,
-                lambda: model.term(augmented_steps).slopes(X, Fmu, Fvar, Y),
-                lambda: concave(slopes, LEAST_PRECISION),
-            ),
-        )
+        return summed(projection, safer_slopes(model, X, Y, kept or at(q), kind))
 
     def coupling(q: Gaussian) -> tf.Tensor:
         assert term.coupling is not None  # it is not None if ``model.couples``

@@ -24,9 +24,9 @@ import tensorflow as tf
 from ..algebra.cholesky import cholesky_or_nan
 from ..algebra.gaussian import Gaussian, naturals_to_q
 from ..algebra.projection import Prior, Projection, summed_to, to_q
-from ..algebra.terms import AtRows, Slopes, augmented_steps, concave, standard
+from ..algebra.terms import AtRows, Slopes, standard
 from ..models import AugmentedModel
-from .newton import CLOSED_FORM, LEAST_PRECISION, Kept, Sums
+from .newton import Kept, Sums, safer_slopes
 
 
 class Sites(NamedTuple):
@@ -126,15 +126,8 @@ def sums_of_sites(
 
     def safer(sites: Sites, kind: tf.Tensor, kept: Kept) -> _Slopes:
         assert kept
-        Fmu, Fvar, slopes = kept
-        # Both cost N and not N³. A branch for each, in a branch, in a loop, is what TensorFlow's
-        # constant folding breaks for NoiseMixture: all results of the loop are then empty.
-        closed = model.term(augmented_steps).slopes(X, Fmu, Fvar, Y)
-        _, in_mean, in_variance = (
-            tf.where(kind >= CLOSED_FORM, *pair)
-            for pair in zip(closed, concave(slopes, LEAST_PRECISION), strict=True)
-        )
-        return _Slopes(slopes.value, in_mean, in_variance, Fmu - projection.mean)
+        _, in_mean, in_variance = safer_slopes(model, X, Y, kept, kind)
+        return _Slopes(kept.slopes.value, in_mean, in_variance, kept.Fmu - projection.mean)
 
     def moved(sites: Sites, slopes: _Slopes, part: tf.Tensor) -> Sites:
         target = step(slopes, slopes.h)

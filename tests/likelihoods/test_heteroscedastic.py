@@ -284,3 +284,24 @@ def test_fit_ends_no_lower_than_gpflows_optimizer_on_the_same_likelihood() -> No
         stock.training_loss_closure((X, Y)), stock.trainable_variables, options={"maxiter": 2_000}
     )
     assert float(ours.elbo((X, Y))) > float(stock.elbo((X, Y))) - 0.05
+
+
+@pytest.mark.briefly("Laplace")
+@pytest.mark.parametrize("name", ["Gaussian", "Laplace", "LogisticNoise", "NoiseMixture"])
+def test_a_fit_ends_at_a_finite_value(name: str) -> None:
+    """A skew of 0, multiplied in a branch of a loop, once made the whole search empty."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 10.0, (20, 1)), 0)
+    Y = np.sin(X) + 0.2 * rng.laplace(size=X.shape)
+    base = BASES[name][0]()
+    gpflow.set_trainable(base, False)
+    model = AugmentedSVGP(
+        gpflow.kernels.Matern52(),
+        Heteroscedastic(base, 20.0),
+        X[::5],
+        num_latent_gps=2,
+        num_data=20,
+    )
+    found = gpflow_aaci.fit_collapsed(model, (X, Y), progress=False)
+    assert found.converged
+    assert found.objective == pytest.approx(float(model.elbo((X, Y))), abs=1e-5)

@@ -110,6 +110,15 @@ class Laplace(_TwoSidedExponential):
         scale = tf.convert_to_tensor(self.scale)
         return scale, scale
 
+    # There is no skew, and none is computed: of a product with 0 in a branch of a loop,
+    # TensorFlow's constant folding may make all results of the loop empty.
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def expected_offset(self, Fmu: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y - Fmu) - tf.math.log(2.0 * self.scale)
+
 
 class AsymmetricLaplace(_TwoSidedExponential):
     """
