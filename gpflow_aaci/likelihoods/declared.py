@@ -47,6 +47,7 @@ def positive(default: Any, what: str, *, above: float = 0.0, learnt: bool = True
     """
     Declare a positive number, or a ``Parameter`` to share.
 
+    :param default: the value if none is given; ``REQUIRED`` for an argument without one.
     :param what: what it is, in which unit, for the reference.
     :param above: a value above it stays above it when it is learnt.
     :param learnt: whether it is trainable at first, if no ``Parameter`` is given.
@@ -65,6 +66,7 @@ def within(
     """
     Declare a number in (0, upper), or a ``Parameter`` to share.
 
+    :param default: as for :func:`positive`.
     :param what: what it is, for the reference.
     :param with_upper: whether ``upper`` is accepted, too; it is then held fixed.
     :param learnt: whether it is trainable at first, if no ``Parameter`` is given.
