@@ -75,7 +75,7 @@ def within(
     def made(owner: str, name: str, value: Any) -> Parameter:
         return open_interval_parameter(owner, name, value, upper, with_upper=with_upper)
 
-    end = f"{upper:g}], of which the upper end is held fixed" if with_upper else f"{upper:g})"
+    end = f"{upper:g}]; {upper:g} itself is held fixed" if with_upper else f"{upper:g})"
     return _parameter(default, f"{what}, in (0, {end}", made, learnt)
 
 
