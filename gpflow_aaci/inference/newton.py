@@ -282,7 +282,7 @@ def _coupled_mean(
 def safer_slopes(
     model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor, at: AtRows, kind: tf.Tensor
 ) -> Slopes:
-    """The slopes of a step of this kind, none of which is a Newton step."""
+    """The slopes of a step of this kind, which is no Newton step."""
 
     def closed() -> Slopes:
         return model.term(augmented_steps).slopes(X, at.Fmu, at.Fvar, Y)

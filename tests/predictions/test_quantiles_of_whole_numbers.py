@@ -1,4 +1,4 @@
-"""Quantiles of whole numbers, of which some are negative."""
+"""Quantiles of whole numbers, also of negative ones."""
 
 import numpy as np
 import pytest
