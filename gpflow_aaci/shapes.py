@@ -18,6 +18,7 @@ from gpflow.likelihoods import Likelihood
 
 from .likelihoods import AugmentedLikelihood, Logistic, Switched, Warped, augmented
 from .likelihoods.derived import delegated, of_base
+from .likelihoods.observations import is_any_real
 from .validation import (
     as_default_float,
     as_matrix,
@@ -212,7 +213,7 @@ def _of_derivative(X: tf.Tensor, order: int, column: int, name: str = "column") 
 def _is_real(likelihood: AugmentedLikelihood) -> bool:
     """Whether f has the unit of y, which is any real number."""
     is_transformed = isinstance(likelihood, Warped) or likelihood.is_interval
-    return likelihood.outcomes() is None and likelihood.lowest == -np.inf and not is_transformed
+    return is_any_real(likelihood) and not is_transformed
 
 
 def _spread(values: TensorType | None) -> float:

@@ -125,6 +125,9 @@ class Declared(Likelihood):
     given: Sequence[str]
     latent_dim: int | None
     _arguments: ClassVar[dict[str, Argument]] = {}
+    _signature: ClassVar[inspect.Signature]
+    __signature__: ClassVar[inspect.Signature | None] = None
+    """Of a constructor that is made; None if a class writes its own, or declares nothing."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -135,9 +138,9 @@ class Declared(Likelihood):
                     arguments.pop(name, None)
                 if isinstance(value, Argument):
                     arguments[name] = value
-        cls._arguments = arguments
+        cls._arguments, cls._signature = arguments, _signature(arguments)
         is_made = bool(arguments) and cls.__init__ is Declared.__init__
-        cls.__signature__ = _signature(arguments) if is_made else None
+        cls.__signature__ = cls._signature if is_made else None
         doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
         if is_made and doc:
             lines = [
@@ -161,7 +164,7 @@ class Declared(Likelihood):
         values = {}
         try:
             if self._arguments:
-                bound = _signature(self._arguments).bind(*args, **kwargs)
+                bound = self._signature.bind(*args, **kwargs)
                 bound.apply_defaults()
                 values, args = bound.arguments, ()
                 kwargs = values.pop("kwargs")
@@ -183,7 +186,7 @@ class Declared(Likelihood):
 
         :raises TypeError: if they are given, too, or a constructor that is made is given any.
         """
-        is_made = self._arguments and type(self).__init__ is Declared.__init__
+        is_made = type(self).__signature__ is not None
         own = {name: getattr(type(self), name, None) for name in _DIMENSIONS}
         own = {name: value for name, value in own.items() if value is not None}
         refused = [name for name in given if name in own or (is_made and name in _DIMENSIONS)]

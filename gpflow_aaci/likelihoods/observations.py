@@ -152,6 +152,11 @@ class _OfKind:
         return self if likelihood is None else getattr(likelihood.kind_of_y, self._name)
 
 
+def is_any_real(likelihood: Any) -> bool:
+    """Whether y is real, and may be any real number."""
+    return bool(np.isneginf(likelihood.lowest)) and likelihood.outcomes() is None
+
+
 class Observations:
     """The part of a likelihood that knows what Y may hold."""
 

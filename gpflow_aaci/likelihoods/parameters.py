@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.utilities import positive
@@ -60,12 +61,17 @@ def open_interval_parameter(
     return Parameter(value, transform=tfp.bijectors.Sigmoid(low, high))
 
 
+def as_numbers(value: Any) -> AnyNDArray:
+    """One number or several as an array; NaN for anything else."""
+    try:
+        return np.asarray(np.nan if isinstance(value, str) else value, dtype=float)
+    except (OverflowError, TypeError, ValueError):
+        return np.asarray(np.nan)
+
+
 def as_number(value: Any) -> float:
     """NaN for what is not one number."""
-    try:
-        array = np.asarray(np.nan if isinstance(value, str) else value, dtype=float)
-    except (OverflowError, TypeError, ValueError):
-        return np.nan
+    array = as_numbers(value)
     return float(array) if array.ndim == 0 else np.nan
 
 

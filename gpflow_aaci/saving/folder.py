@@ -23,6 +23,7 @@ import tensorflow_probability as tfp
 from gpflow.config import default_float, default_jitter
 
 from ..likelihoods import augmented
+from ..likelihoods.observations import is_any_real
 from ..runtime.checkpoints import flush
 from ..validation import message_of, shown
 from .encoders import center_and_scale
@@ -206,8 +207,7 @@ def _parts(model: Any, encoder: Any, y_scaler: Any) -> Parts:
         parts = Parts(model, [encoder], _names(encoder), encoder.n_features_in_)
     if y_scaler is None:
         return parts
-    likelihood = augmented(model.likelihood)
-    if likelihood.lowest > -np.inf or likelihood.outcomes() is not None:
+    if not is_any_real(augmented(model.likelihood)):
         raise ValueError(
             f"y_scaler must be None for {type(model.likelihood).__name__}, whose y may not be any "
             f"real number. Found: {shown(y_scaler)}."

@@ -12,13 +12,11 @@ from ..declared import REQUIRED, Argument, positive
 from ..interval import IntervalLikelihood
 from ..law import PredictedMoments
 from ..observations import Kind, labels_from_0
+from ..parameters import as_numbers
 
 
 def _take_edges(likelihood: Any, name: str, value: Any) -> None:
-    try:
-        edges = np.asarray(value, dtype=float)
-    except (OverflowError, TypeError, ValueError):
-        edges = np.zeros(0)
+    edges = as_numbers(value)
     increases = edges.ndim == 1 and len(edges) > 0 and bool(np.all(np.isfinite(edges)))
     if not (increases and bool(np.all(np.diff(edges) > 0.0))):
         raise ValueError(
